@@ -168,9 +168,11 @@ fn is_ambiguous(error: &Error) -> bool {
 }
 
 impl Gateway {
-    async fn decide(&self, exchange: &Exchange) -> Box<Decision> {
-        if let Some(decision) = connection::take_decision(exchange) {
-            return decision;
+    /// Decides about a request, unless the fast lane has done so before it left the request to this lane.
+    async fn decide(&self, exchange: &Exchange, context: &mut RequestContext) -> Box<Decision> {
+        if let Some(earlier) = connection::take_decision(exchange) {
+            context.started = earlier.began;
+            return earlier.decision;
         }
         let lines = HeaderMapLines(&exchange.req_header().headers);
         pipeline::decide(&self.gate, &request_head(exchange, &lines)).await
@@ -179,7 +181,7 @@ impl Gateway {
     /// Decides about a request and answers it if it is for one of the gateway's own endpoints; otherwise leaves the
     /// permit in the context.
     async fn receive(&self, exchange: &mut Exchange, context: &mut RequestContext) -> Result<Option<Reply>, Error> {
-        let Decision { arrival, handler, caller, phase, mut verdict } = *self.decide(exchange).await;
+        let Decision { arrival, handler, caller, phase, mut verdict } = *self.decide(exchange, context).await;
         context.arrival = Some(arrival.clone());
         context.handler = handler;
         context.caller = caller;

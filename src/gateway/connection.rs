@@ -45,8 +45,8 @@ mod pingora_traits;
 mod rate;
 
 pub(super) use exchange::{
-    DetachedStream, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head, take_decision, transport,
-    wants_close,
+    DetachedStream, EarlierDecision, begin_exchange, begin_stream, body_error, detach, end_exchange, raw_head,
+    take_decision, transport, wants_close,
 };
 use exchange::{ExchangeState, announced, body_fault, phase};
 pub(super) use fast::AnnouncedBody;
@@ -59,7 +59,7 @@ use rate::RateGuard;
 /// The size of the write buffer: a small response leaves in one write together with its header.
 const WRITE_BUFFER: usize = 4096;
 
-/// The most bytes of one read of what follows a request.
+/// The most bytes of one read of what follows a request. Usually there is nothing, or one small request.
 const LONGEST_READ: usize = 2048;
 
 /// How long a connection without a request stays open when the gateway drains. A client that sends one request after the
@@ -88,7 +88,7 @@ pub(super) struct Connection {
     body: RequestBody,
     /// The deadline of the present wait: for a head, the next request, or, in the fast lane, for the client or the upstream.
     deadline: Deadline,
-    /// When the fast lane completed the last response. None if it did not, then the clock is read.
+    /// When the last exchange of the fast lane ended. None after one of Pingora's lane, then the clock is read.
     idle_since: Option<Instant>,
     upload: RateGuard,
     download: RateGuard,

@@ -12,7 +12,7 @@ use http::StatusCode;
 use pingora_core::{Error as PingoraError, ErrorSource, ErrorType};
 
 use super::client_connection::ClientConnection;
-use super::connection::Connection;
+use super::connection::{Connection, EarlierDecision};
 use super::context::{InFlight, RequestContext, unknown_arrival};
 use super::failure::{client_error, panic_to_error};
 use super::idle_pool::PooledConnection;
@@ -81,7 +81,7 @@ impl Gateway {
             Ok(decision) if self.carries(&decision, &request) => decision,
             Ok(decision) => {
                 connection.return_head(request.into_bytes());
-                connection.leave_decision(decision);
+                connection.leave_decision(EarlierDecision { decision, began: started });
                 return LaneEnd::NotTaken;
             }
             Err(error) => refused(error),
@@ -182,6 +182,7 @@ impl FastExchange<'_> {
     async fn run(&mut self, verdict: Result<Permit, Error>) -> LaneEnd {
         let is_written = self.answer(verdict).await.is_ok();
         let now = Instant::now();
+        // Only once the client has the response: until then a write may still fail, and the connection is dropped with the exchange.
         if let (Some(connection), Ok(address)) = (self.reusable.take(), self.context.attempts.address()) {
             self.gateway.connector.pool(connection, address, now);
         }
@@ -249,6 +250,7 @@ impl FastExchange<'_> {
         let progress = self.progress();
         self.context.attempts.fail(&self.gateway.upstreams, &error, progress);
         self.follows = ClientConnection::Close;
+        // Asked first: to `client_error`, a body that cannot be read looks like a client that has gone.
         let body_error = || self.client.body_error();
         match self.context.error.take().or_else(body_error).or_else(|| client_error(&error)) {
             None => Err(error),
@@ -293,6 +295,7 @@ impl FastExchange<'_> {
         let mut out = Vec::with_capacity(1024);
         reply.encode(arrival, &mut out, |out| self.follows.write_lines(Instant::now(), out));
         if self.request.is_head() {
+            // The body is what `encode` writes last.
             out.truncate(out.len() - reply.body_length());
         }
         self.status = reply.status().as_u16();

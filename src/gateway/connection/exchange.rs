@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::protocols::Stream;
@@ -64,8 +64,8 @@ pub(super) struct ExchangeState {
     pub(super) body_fault: AtomicU8,
     /// The tunnel that waits for the transport.
     tunnel: Mutex<Option<oneshot::Sender<DetachedStream>>>,
-    /// The decision about the request, if the fast lane has left it.
-    decision: Mutex<Option<Box<Decision>>>,
+    /// What the fast lane has found out about the request, if it has left it.
+    decision: Mutex<Option<EarlierDecision>>,
     /// Whether there is one, so that most requests need not take the lock.
     has_decision: AtomicBool,
 }
@@ -94,12 +94,12 @@ impl ExchangeState {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    pub(super) fn leave_decision(&self, decision: Box<Decision>) {
+    pub(super) fn leave_decision(&self, decision: EarlierDecision) {
         *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
         self.has_decision.store(true, Ordering::Release);
     }
 
-    pub(super) fn take_decision(&self) -> Option<Box<Decision>> {
+    pub(super) fn take_decision(&self) -> Option<EarlierDecision> {
         if !self.has_decision.load(Ordering::Acquire) {
             return None;
         }
@@ -117,6 +117,13 @@ impl ExchangeState {
     pub(super) fn take_tunnel(&self) -> Option<oneshot::Sender<DetachedStream>> {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// The decision about a request that the fast lane leaves to Pingora's lane.
+pub(in super::super) struct EarlierDecision {
+    pub(in super::super) decision: Box<Decision>,
+    /// When the request began.
+    pub(in super::super) began: Instant,
 }
 
 /// A client's transport, detached from Pingora for a tunnel.
@@ -156,7 +163,7 @@ pub(in super::super) fn wants_close(exchange: &Exchange) -> bool {
 }
 
 /// The decision that the fast lane has made about the request, if it has left it to Pingora's lane.
-pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<Box<Decision>> {
+pub(in super::super) fn take_decision(exchange: &Exchange) -> Option<EarlierDecision> {
     connection(exchange)?.state.take_decision()
 }
 

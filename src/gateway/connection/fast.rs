@@ -12,9 +12,8 @@ use tokio::sync::oneshot;
 use super::super::buffer::Buffer;
 use super::super::chunks::ChunkValidator;
 use super::exchange::{announced, phase};
-use super::{Connection, DetachedStream};
+use super::{Connection, DetachedStream, EarlierDecision};
 use crate::error::Error;
-use crate::pipeline::Decision;
 use crate::pipeline::head::Transport;
 
 /// The body that a head announces.
@@ -43,7 +42,7 @@ impl Connection {
     }
 
     /// Leaves the decision about a request to Pingora's lane, so that it is not made twice.
-    pub(in super::super) fn leave_decision(&mut self, decision: Box<Decision>) {
+    pub(in super::super) fn leave_decision(&mut self, decision: EarlierDecision) {
         self.state.leave_decision(decision);
     }
 
