@@ -56,7 +56,7 @@ pub enum PathFault {
     /// A byte that RFC 3986 does not allow in a path.
     #[error("the path has a character that must be percent-encoded")]
     Character,
-    /// A byte that RFC 3986 does not allow in a query.
+    /// A byte that is not allowed in a query: see [`is_valid_query`].
     #[error("the query has a character that must be percent-encoded")]
     Query,
 }
@@ -213,7 +213,8 @@ fn decoded(path: &str) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
-/// Whether a query has only characters that a URI allows: printable ASCII without `#`.
+/// Whether a query has only printable ASCII without `#`. RFC 3986, section 3.4, allows less, but clients also send brackets and the like
+/// unescaped.
 pub fn is_valid_query(query: &[u8]) -> bool {
     query.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#')
 }

@@ -1,5 +1,5 @@
-//! Buffers of connections and of the fast lane. A buffer that is dropped is kept by its thread for the next request: one of a few kilobytes costs the
-//! allocator several times as much as a small object.
+//! Buffers of connections and of the fast lane. The thread that drops a buffer keeps it for its next request, unless it keeps enough or the
+//! buffer has grown large: one of a few kilobytes costs the allocator several times as much as a small object.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -37,7 +37,7 @@ impl BufferElement for u8 {
     }
 }
 
-/// A buffer that belongs to its thread again once it is dropped. One made by `default` holds no memory before its first element.
+/// A buffer that the thread that drops it may keep. One made by `default` holds no memory before its first element.
 #[derive(Debug)]
 pub(super) struct Buffer<T: BufferElement = u8>(Vec<T>);
 

@@ -7,7 +7,7 @@ use pingora_core::protocols::http::date::get_cached_date;
 
 use crate::domain::header_line::write_line;
 
-/// How long a `Date` line is reused. It may show the second before for as long.
+/// How long a `Date` line is reused. For as long it may still show the second before.
 const DATE_AGE: Duration = Duration::from_millis(100);
 
 thread_local! {

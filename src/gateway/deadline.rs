@@ -1,5 +1,5 @@
-//! A deadline that moves with every request. Its timer is left armed and re-armed only when it fires early, because
-//! most requests arrive in time and arming a timer costs more than a late wake-up.
+//! A deadline that moves with every request. Its timer is armed anew only when it has fired before the deadline, or would fire behind it:
+//! most requests arrive in time, and arming a timer costs more than a needless wake-up.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -98,8 +98,8 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection, until `until` at the latest. If the pool is full, it replaces the connection to the same peer that has been idle
-    /// the longest; if there is none, it is closed.
+    /// Keeps a connection, until `until` at the latest. If this thread's part of the pool is full, it replaces the connection to the same peer
+    /// that has been idle the longest; if there is none, it is closed.
     pub(super) fn put(&self, peer: u64, connection: PooledConnection, until: Option<Instant>) {
         let mut shard = lock(&self.shards[self.own_shard()]);
         let is_full = shard.count >= self.most;
@@ -113,7 +113,8 @@ impl IdlePool {
         }
     }
 
-    /// Closes the connections that cannot be used again.
+    /// Closes the connections that cannot be used again. A thread waits for its part of the pool meanwhile: one system call for each idle
+    /// connection, once in a sweep.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         for shard in &self.shards {

@@ -79,6 +79,7 @@ impl PlainStream {
         let received = self.poll_system_call(cx, Interest::READABLE, |tcp| {
             buffer.make_room();
             let room = buffer.capacity() - buffer.len();
+            // Also sets the buffer's length.
             let (_, count) = rustix::net::recv(tcp, spare_capacity(buffer), RecvFlags::empty())?;
             Ok(Moved { count, most: room })
         });

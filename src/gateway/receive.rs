@@ -25,6 +25,7 @@ pub(super) fn poll_receive(
         return plain.poll_extend(received, cx);
     }
     if received.capacity() > 0 {
+        // Makes room by itself.
         return pin!(stream.read_buf(&mut **received)).poll(cx);
     }
     let mut bytes = [const { MaybeUninit::uninit() }; CAPACITY];

@@ -1,5 +1,6 @@
-//! What the head of an upstream's response says about its body and the connection, for every lane. A head that can be read in two ways
-//! is an error, never repaired.
+//! What the head of an upstream's response says about its body and the connection, for every lane. A head whose body could have two
+//! lengths is an error, never repaired. Line ends without a CR and names such as `Content_Length`, which are refused in requests, are not:
+//! the gateway writes the client's head anew, so that no reader behind it sees them otherwise than it did itself.
 
 use http::{StatusCode, Version};
 
@@ -145,7 +146,7 @@ impl ResponseFraming {
     }
 }
 
-/// A number of decimal digits and nothing else.
+/// A number of decimal digits and nothing else. 18 of them fit into every integer type of 64 bits, here and in what reads the number next.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))

@@ -1,6 +1,6 @@
 //! The minimum rate of bodies: how long a transfer may wait for a client that sends or takes next to nothing. Only the time
 //! in which a read or write of the transport is pending counts, so neither a silent nor a busy upstream is the client's
-//! fault. The clock is read only when one becomes pending or ends to be. Uploads may also have a deadline, after which they may
+//! fault. The clock is read only when one becomes pending or is no longer. Uploads may also have a deadline, after which they may
 //! not wait any longer.
 
 use std::io;

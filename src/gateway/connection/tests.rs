@@ -85,7 +85,7 @@ async fn a_decision_that_nobody_has_taken_is_not_for_the_next_request() {
     assert!(connection.read_head().await);
     let head = connection.take_head();
     connection.return_head(head);
-    connection.leave_decision(Box::new(refusal()));
+    connection.leave_decision(EarlierDecision { decision: Box::new(refusal()), began: Instant::now() });
     connection.begin_fast(AnnouncedBody::NONE);
     connection.end_exchange(Instant::now());
     client.write_all(b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");

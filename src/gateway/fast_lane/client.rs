@@ -15,7 +15,7 @@ use super::super::connection::{AnnouncedBody, Connection};
 use crate::config::LimitsConfig;
 use crate::error::Error;
 
-/// The room for a read of a body, at least.
+/// The room for a read of a request's body, at least: uploads are usually small.
 const READ: usize = 16 * 1024;
 
 /// The client of a request.

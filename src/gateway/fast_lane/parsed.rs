@@ -36,7 +36,7 @@ impl Downstream for ParsedClient<'_, '_> {
 
     async fn read_body_part(&mut self) -> Result<Option<Bytes>, Error> {
         let mut part = Vec::new();
-        // A read may bring nothing but the framing of chunks.
+        // A read may bring nothing but the framing of chunks. If it fails, the connection knows better why: see `answer_own`.
         while part.is_empty() && !self.client.is_body_read() {
             poll_fn(|cx| self.client.poll_body(&mut part, cx)).await.map_err(|_| BadRequest::Framing)?;
         }

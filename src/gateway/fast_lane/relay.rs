@@ -24,7 +24,8 @@ use super::upload::{LAST_CHUNK, RequestUpload, write_chunk};
 use crate::config::UpstreamProtocol;
 use crate::pipeline::trace::replace_traceparent;
 
-/// The size of a read of a longer body.
+/// The room for a read of a longer body of a response. Such a buffer is freed after the exchange instead of being kept by its thread, which
+/// costs little beside the body.
 const READ: usize = 32 * 1024;
 
 /// A connection to an upstream, and the request on its way there.
@@ -46,6 +47,7 @@ impl FastExchange<'_> {
     pub(super) async fn relay(&mut self) -> pingora_core::Result<()> {
         let mut received = Buffer::default();
         let mut upstream = self.send(&mut received).await?;
+        // How many interim responses come is up to the upstream, which is trusted; `total_timeout` also limits them.
         let (response, now) = loop {
             let response = self.read_head(&mut upstream, &mut received).await?;
             let now = Instant::now();
@@ -69,6 +71,7 @@ impl FastExchange<'_> {
 
     /// Sends the request to an address of the upstream, until the beginning of the response comes.
     async fn send(&mut self, received: &mut Buffer) -> pingora_core::Result<LaneUpstream> {
+        // Over HTTP/1.1 an upstream cannot refuse a request before it works on it, so `AfterRefusal` never allows a retry here.
         let replay = Replay::of_method(&self.request.http_method());
         let head = super::request_head(self.request, self.client.connection);
         let head = self.gateway.upstream_head(&head, &mut self.context)?;
@@ -104,7 +107,8 @@ impl FastExchange<'_> {
         Progress { sent: self.client.received, received: self.body_bytes, is_uploading: !self.client.is_body_read() }
     }
 
-    /// Reads on until the head of a response is complete.
+    /// Reads on until the head of a response is complete. Each time it is parsed from its beginning: nearly all come with the first read,
+    /// and unlike a client, an upstream does not send one byte at a time in order to cost the gateway time.
     async fn read_head(
         &mut self,
         upstream: &mut LaneUpstream,
@@ -208,6 +212,7 @@ impl LaneUpstream {
                 }
                 Poll::Pending => {}
             }
+            // Before that, it is the upload that reads what the client sends, and notices its end.
             if sent.is_ready() && client.connection.poll_disconnected(cx).is_ready() {
                 return Poll::Ready(Err(client_gone()));
             }
@@ -231,13 +236,14 @@ impl LaneUpstream {
         }
     }
 
-    /// The failure of a read. If the upload failed before, that is the cause, and is returned instead. Once the response has begun it is
-    /// only if the upload met a reset: an upstream may take no more of a request and still end its response by closing.
+    /// The failure of a read. If the upload failed before, that is the cause, and is returned instead. Once the response has begun, it is
+    /// the cause only if it was a reset: an upstream may take no more of a request and still end its response by closing.
     fn read_failure(&mut self, mut error: Box<PingoraError>) -> Box<PingoraError> {
         if self.has_begun && !self.upload.was_reset {
             return error.into_up();
         }
         if !self.has_begun {
+            // For `connect`, which decides: on a connection from the pool, it had been closed before the request came.
             error.retry = RetryType::ReusedOnly;
         }
         self.upload.take_failure().unwrap_or_else(|| error.into_up())
@@ -259,7 +265,8 @@ impl LaneUpstream {
         Poll::Ready(PingoraError::explain(kind, action).into_up())
     }
 
-    /// Writes to the client. The rest of its request is sent on meanwhile, because the client may read nothing before that.
+    /// Writes to the client. The rest of its request is sent on meanwhile, because the client may read nothing before that. The upstream's
+    /// time limits rest: it is the client that is waited for, which has its own.
     async fn write_client(&mut self, client: &mut LaneClient<'_>, bytes: &[u8]) -> pingora_core::Result<()> {
         client.write(bytes, |client, cx| self.poll_send(client, &mut false, cx).map(drop)).await
     }

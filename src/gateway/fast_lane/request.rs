@@ -17,7 +17,8 @@ use crate::domain::hop_by_hop::is_hop_by_hop;
 use crate::error::{BadRequest, Error};
 use crate::pipeline::head::HeaderLines;
 
-/// The most header lines of a head in the fast lane.
+/// The most header lines of a head in the fast lane: as many as `limits.headers` allows by default. A head with more is for Pingora's lane,
+/// which goes up to its largest value.
 const MOST_LINES: usize = 100;
 
 /// The methods that the fast lane knows.
@@ -163,6 +164,7 @@ impl Shape {
                         return None;
                     }
                 }
+                // Also an `Upgrade` to anything else.
                 _ if is_hop_by_hop(name) => return None,
                 _ => {}
             }
@@ -211,7 +213,8 @@ fn announced_body(name: &[u8], value: &[u8]) -> Option<AnnouncedBody> {
     }
 }
 
-/// The bytes that may be part of a path and a query (RFC 3986, section 3.3). Others are refused in Pingora's lane.
+/// The bytes that a path and a query may have (RFC 3986, sections 3.3 and 3.4). In Pingora's lane others are refused in a path; in a query
+/// it knows some that clients send all the same, such as brackets.
 static TARGET_BYTES: ByteSet = ByteSet::alphanumeric_and(b"/?%-._~!$&'()*+,;=:@");
 
 /// Whether every line of a parsed head ends with CR LF. The parser takes a bare LF, too; it takes no CR anywhere else.

@@ -1,5 +1,5 @@
 //! The head of an upstream's response: what it says about the body and the connection, and the head that the client gets instead.
-//! A head that can be read in two ways is refused, never repaired.
+//! What is refused is up to `response_framing`.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ impl ResponseHead {
                 || status.is_informational()
                 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
             let body = if has_no_body { ResponseBody::COMPLETE } else { head.framing.body() };
-            // It is borrowed from the head.
+            // It is borrowed from the head, unless it is empty.
             let reason_start = match head.reason {
                 "" => 0,
                 reason => reason.as_ptr() as usize - bytes.as_ptr() as usize,
