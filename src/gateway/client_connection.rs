@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_line_is_written_anew_once_it_is_old() {
+    fn the_date_line_is_written_again_once_it_is_old() {
         let written = Instant::now();
         let mut date = DateLine { line: b"earlier".to_vec(), written: Some(written) };
         assert_eq!(date.line(written + DATE_AGE - Duration::from_millis(1)), b"earlier");

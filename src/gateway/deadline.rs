@@ -1,4 +1,4 @@
-//! A deadline that moves with every request. Its timer is armed anew only when it has fired before the deadline, or would fire behind it:
+//! A deadline that moves with every request. Its timer is armed again only when it has fired before the deadline, or would fire behind it:
 //! most requests arrive in time, and arming a timer costs more than a needless wake-up.
 
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 //! A cached session: the record with its encoded identity headers and its signed assertions.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -12,23 +13,36 @@ use crate::domain::identity::IdentityLines;
 use crate::domain::scope::Scope;
 use crate::domain::session::{Session, SessionLifetime};
 use crate::token::assertion::FRESH;
+use crate::token::fingerprint::TokenFingerprint;
 
 /// A session at one version, with the headers that its requests need. They are encoded at the first request and freed by a sweep, except
 /// for assertions that are still fresh.
 ///
-/// In this order: with many sessions the cost is in cache misses, and what nearly every request reads is in the first cache line.
+/// In this order: with many sessions the cost is in cache misses, and what nearly every request reads is at the beginning.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CachedSession {
     /// When its token is valid; a copy.
     lifetime: SessionLifetime,
+    /// Set when a newer version has replaced it, or the cache has dropped it.
+    outdated: AtomicBool,
+    /// When the session was last used on this gateway, in milliseconds; 0 if never.
+    last_seen: AtomicI64,
     /// The newest assertion, linked to those for other upstreams and scopes.
     assertions: ArcSwapOption<CachedAssertion>,
+    /// The first token that led to the session.
+    token: OnceLock<TokenFingerprint>,
     /// The session record, without the address and user agent of the sign-in, which lists read from the store.
     pub session: Session,
     /// The identity headers, for requests that carry no session assertion.
     lines: ArcSwapOption<IdentityLines>,
 }
+
+/// Resolution of `last_seen` in milliseconds. Coarse, so that cores do not contend for its cache line.
+const LAST_SEEN_RESOLUTION: u64 = 5_000;
+
+/// How recently a session in use was used, in milliseconds.
+const IN_USE: u64 = 60_000;
 
 /// Which requests use an assertion that is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,15 +96,65 @@ impl CachedSession {
     pub(crate) fn new(session: Session) -> Self {
         Self {
             lifetime: session.lifetime(),
+            outdated: AtomicBool::new(false),
+            last_seen: AtomicI64::new(0),
+            token: OnceLock::new(),
             session: Session { address: Box::default(), user_agent: Box::default(), ..session },
             lines: ArcSwapOption::empty(),
             assertions: ArcSwapOption::empty(),
         }
     }
 
-    /// When its token is valid.
-    pub(super) fn lifetime(&self) -> SessionLifetime {
-        self.lifetime
+    /// Whether its token is valid now: it has not expired and is not from the future.
+    pub(super) fn is_valid(&self, now: Timestamp, leeway: Duration) -> bool {
+        self.lifetime.contains(now, leeway)
+    }
+
+    /// Whether the cache has another version of the session by now, or none.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated.load(Ordering::Acquire)
+    }
+
+    /// Notes that the cache has another version of the session by now, or none.
+    pub(super) fn set_outdated(&self) {
+        self.outdated.store(true, Ordering::Release);
+    }
+
+    /// The first token that led to the session.
+    pub(super) fn token(&self) -> Option<&TokenFingerprint> {
+        self.token.get()
+    }
+
+    /// Notes a token that leads to the session; only the first one counts.
+    pub(super) fn set_token(&self, token: TokenFingerprint) {
+        let _ = self.token.set(token);
+    }
+
+    /// Records a use of the session. Returns false if one was recorded just before.
+    pub(super) fn touch(&self, now: Timestamp) -> bool {
+        let is_due = now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) >= LAST_SEEN_RESOLUTION;
+        if is_due {
+            self.last_seen.store(now.millis(), Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// When the session was last used on this gateway; the epoch if never.
+    pub(super) fn last_seen(&self) -> Timestamp {
+        Timestamp::from_millis(self.last_seen.load(Ordering::Relaxed))
+    }
+
+    /// Takes over the token and the last use of the version that this one replaces. A use at this very moment may not be noted.
+    pub(super) fn replace(&self, replaced: &CachedSession) {
+        if let Some(token) = replaced.token() {
+            self.set_token(*token);
+        }
+        self.last_seen.store(replaced.last_seen.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Whether the session was used within the last minute.
+    pub(super) fn is_in_use(&self, now: Timestamp) -> bool {
+        now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) < IN_USE
     }
 
     /// The identity headers without an assertion.

@@ -11,17 +11,15 @@ use crate::domain::clock::Timestamp;
 use crate::domain::session::SessionId;
 use crate::token::fingerprint::TokenFingerprint;
 
-/// A cached session, pending until the store has answered. What every request reads comes first, side by side.
+/// A cached session, pending until the store has answered.
 #[derive(Debug, Default)]
-#[repr(C)]
 pub(super) struct CacheEntry {
-    /// Empty while pending and after the entry is retired.
+    /// Empty while pending and after the entry is retired. Written only while `tokens` is locked, so that they lead to this session.
     session: ArcSwapOption<CachedSession>,
-    /// When the session was last used on this gateway, in milliseconds; 0 if never.
-    last_seen: AtomicI64,
     retired: AtomicBool,
     /// The `last_seen` that was last written to the store.
     saved_last_seen: AtomicI64,
+    /// Attached only while there is a session.
     tokens: Mutex<Vec<KnownToken>>,
 }
 
@@ -37,12 +35,6 @@ pub(super) struct KnownToken {
 /// Most token strings per session. A session has one token, but ES256 gives a new string each time it is issued.
 const TOKENS_PER_SESSION: usize = 4;
 
-/// Resolution of `last_seen` in milliseconds. Coarse, so that cores do not contend for its cache line.
-const LAST_SEEN_RESOLUTION: u64 = 5_000;
-
-/// How recently a session in use was used, in milliseconds.
-const IN_USE: u64 = 60_000;
-
 /// How far the stored `last_seen` may lag, in milliseconds.
 const MAX_LAST_SEEN_LAG: u64 = 60_000;
 
@@ -50,7 +42,7 @@ impl CacheEntry {
     /// The session, unless it is pending, revoked, expired or from the future.
     pub(super) fn live_session(&self, now: Timestamp, leeway: Duration) -> Option<Arc<CachedSession>> {
         let cached = self.session.load_full()?;
-        if self.is_retired() || !cached.lifetime().contains(now, leeway) { None } else { Some(cached) }
+        if self.is_retired() || !cached.is_valid(now, leeway) { None } else { Some(cached) }
     }
 
     /// Whether the store has answered and the entry is not retired.
@@ -58,32 +50,33 @@ impl CacheEntry {
         self.session.load().is_some()
     }
 
-    /// Stores a record, unless a newer version is there or the entry was retired meanwhile.
-    pub(super) fn update(&self, newer: Arc<CachedSession>) {
-        self.session.rcu(|current| match current {
-            Some(cached) if cached.session.version >= newer.session.version => Some(cached.clone()),
-            _ => Some(newer.clone()),
-        });
-        if self.is_retired() {
-            self.session.store(None);
+    /// Stores a record, unless a newer version is there or the entry was retired meanwhile. `index` leads an attached token to it,
+    /// no longer to the version that it replaces.
+    pub(super) fn update(&self, newer: &Arc<CachedSession>, index: impl Fn(TokenFingerprint, &Arc<CachedSession>)) {
+        let tokens = self.tokens();
+        let replaced = self.session.load_full();
+        if self.is_retired() || replaced.as_ref().is_some_and(|cached| cached.session.version >= newer.session.version)
+        {
+            return;
+        }
+        if let Some(replaced) = &replaced {
+            newer.replace(replaced);
+        }
+        self.session.store(Some(newer.clone()));
+        if let Some(replaced) = replaced {
+            tokens.iter().for_each(|token| index(token.whole, &replaced));
+            replaced.set_outdated();
         }
     }
 
-    /// Records a use of the session.
-    pub(super) fn touch(&self, now: Timestamp) {
-        if now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) >= LAST_SEEN_RESOLUTION {
-            self.last_seen.store(now.millis(), Ordering::Relaxed);
-        }
-    }
-
-    /// When the session was last used on this gateway; the epoch if never.
-    pub(super) fn last_seen(&self) -> Timestamp {
-        Timestamp::from_millis(self.last_seen.load(Ordering::Relaxed))
+    /// When the session was last used on this gateway; None if the entry is pending or retired.
+    pub(super) fn last_seen(&self) -> Option<Timestamp> {
+        self.session.load().as_ref().map(|cached| cached.last_seen())
     }
 
     /// The `last_seen` to be written to the store, if it is due; counts as written from then on.
     pub(super) fn take_unsaved_last_seen(&self) -> Option<Timestamp> {
-        let seen = self.last_seen();
+        let seen = self.last_seen()?;
         let due = seen.millis().abs_diff(self.saved_last_seen.load(Ordering::Relaxed)) >= MAX_LAST_SEEN_LAG;
         due.then(|| {
             self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
@@ -93,7 +86,7 @@ impl CacheEntry {
 
     /// Whether the session was used within the last minute.
     pub(super) fn is_in_use(&self, now: Timestamp) -> bool {
-        now.millis().abs_diff(self.last_seen.load(Ordering::Relaxed)) < IN_USE
+        self.session.load().as_ref().is_some_and(|cached| cached.is_in_use(now))
     }
 
     /// The id of the session, unless the entry is pending or retired.
@@ -122,26 +115,29 @@ impl CacheEntry {
         }
     }
 
-    /// Retires the entry for good.
-    pub(super) fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
-        self.session.store(None);
-    }
-
-    /// Attaches a token that is not attached yet. `insert` runs before another task can take the tokens.
-    pub(super) fn attach_token(&self, token: KnownToken, insert: impl FnOnce()) {
+    /// Retires the entry for good and detaches its tokens. `remove` removes one from the index if it leads to this session.
+    pub(super) fn retire(&self, remove: impl Fn(TokenFingerprint, &Arc<CachedSession>)) {
         let mut tokens = self.tokens();
-        if tokens.len() < TOKENS_PER_SESSION && !tokens.contains(&token) {
-            // Hardly any session has a second one.
-            tokens.reserve_exact(1);
-            tokens.push(token);
-            insert();
+        self.retired.store(true, Ordering::Release);
+        if let Some(last) = self.session.swap(None) {
+            last.set_outdated();
+            std::mem::take(&mut *tokens).iter().for_each(|token| remove(token.whole, &last));
         }
     }
 
-    /// Detaches and returns the tokens.
-    pub(super) fn take_tokens(&self) -> Vec<KnownToken> {
-        std::mem::take(&mut *self.tokens())
+    /// Attaches a token that is not attached yet, unless the entry was retired. `index` leads it to the session.
+    pub(super) fn attach_token(&self, token: KnownToken, index: impl FnOnce(Arc<CachedSession>)) {
+        let mut tokens = self.tokens();
+        if let Some(session) = self.session.load_full()
+            && tokens.len() < TOKENS_PER_SESSION
+            && !tokens.contains(&token)
+        {
+            // Hardly any session has a second one.
+            tokens.reserve_exact(1);
+            tokens.push(token);
+            session.set_token(token.whole);
+            index(session);
+        }
     }
 
     /// Whether an attached token has the same header and payload as this one, and another signature.

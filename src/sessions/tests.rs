@@ -401,6 +401,24 @@ async fn the_last_use_follows_a_clock_that_is_set_back() {
     assert!(after <= clock.now() && after < before, "{after:?} after {before:?}");
 }
 
+#[tokio::test]
+async fn the_last_use_outlives_a_change_of_the_session() {
+    let (cache, clock, _folder) = cache(100).await;
+    let session = Session { issued_at: clock.now().minus(Duration::from_secs(30)), ..session("s1", &clock) };
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    cache.cached("token-1", clock.now()).expect("cached");
+    let used = clock.now();
+    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
+    for saved in [false, true] {
+        let sessions = cache.of_employee(&session.corp_id, &session.employee_id).await.expect("sessions");
+        assert!(sessions[0].1.is_ahead_of(session.issued_at, Duration::from_secs(20)), "saved: {saved}");
+        assert!(sessions[0].1 <= used, "saved: {saved}");
+        cache.note_seen().await.expect("a write");
+        cache.forget_all();
+    }
+}
+
 #[test]
 fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
     let (fresh, start) = (FRESH, Timestamp::from_seconds(1_800_000_000));
@@ -486,9 +504,7 @@ async fn full_cache_evicts_the_session_that_was_cached_first_and_is_not_in_use()
     let start = clock.now();
     let sessions: Vec<Session> = (0..60).map(|number| session(&format!("s{number}"), &clock)).collect();
     let token = |session: &Session| format!("token-{}", session.id);
-    let is_cached = |session: &Session| {
-        cache.by_token.pin().iter().any(|(_, entry)| entry.session_id().as_ref() == Some(&session.id))
-    };
+    let is_cached = |session: &Session| cache.by_token.pin().iter().any(|(_, cached)| cached.session.id == session.id);
     let in_use = &sessions[0];
     for (number, session) in sessions.iter().enumerate() {
         cache.create(session).await.expect("create");
@@ -516,18 +532,104 @@ async fn full_cache_evicts_a_session_in_use_if_all_are() {
 
 #[tokio::test]
 async fn retired_entry_does_not_take_its_token_from_a_newer_one() {
-    let (cache, _, _folder) = cache(10).await;
-    let (old, new): (Arc<CacheEntry>, Arc<CacheEntry>) = Default::default();
-    let token = cache.fingerprinter.fingerprint("a.b.c").expect("a fingerprint");
-    let leads_to =
-        |entry: &Arc<CacheEntry>| cache.by_token.pin().get(&token).is_some_and(|present| Arc::ptr_eq(present, entry));
+    let (cache, clock, _folder) = cache(10).await;
+    let entry_of = |id: &str| {
+        let entry: Arc<CacheEntry> = Arc::default();
+        cache.update(&entry, &Arc::new(CachedSession::new(session(id, &clock))));
+        entry
+    };
+    let leads_to = || cache.cached("a.b.c", clock.now()).map(|cached| cached.session.id.clone());
+    let (old, new) = (entry_of("old"), entry_of("new"));
     cache.index_token("a.b.c", &old);
-    assert!(leads_to(&old));
+    assert_eq!(leads_to(), Some(SessionId::new("old")));
     cache.index_token("a.b.c", &new);
-    cache.remove_tokens(&old);
-    assert!(leads_to(&new));
-    cache.remove_tokens(&new);
-    assert!(cache.by_token.pin().get(&token).is_none());
+    cache.retire(&SessionId::new("old"), &old);
+    assert_eq!(leads_to(), Some(SessionId::new("new")));
+    cache.retire(&SessionId::new("new"), &new);
+    assert_eq!(leads_to(), None);
+    assert!(cache.by_token.is_empty());
+}
+
+#[tokio::test]
+async fn pending_and_retired_entries_take_no_token() {
+    let (cache, clock, _folder) = cache(10).await;
+    let entry: Arc<CacheEntry> = Arc::default();
+    let record = Arc::new(CachedSession::new(session("s1", &clock)));
+    cache.index_token("a.b.c", &entry);
+    assert!(cache.by_token.is_empty(), "pending");
+    cache.update(&entry, &record);
+    cache.retire(&SessionId::new("s1"), &entry);
+    for changed in [false, true] {
+        if changed {
+            cache.update(&entry, &record);
+        }
+        cache.index_token("a.b.c", &entry);
+        assert!(cache.by_token.is_empty(), "retired, changed afterwards: {changed}");
+    }
+}
+
+/// A lookup that began before a change may still reach the version that was replaced.
+#[tokio::test]
+async fn version_that_was_replaced_or_dropped_is_not_handed_out() {
+    let (cache, clock, _folder) = cache(10).await;
+    let (first, entry) = (session("s1", &clock), Arc::default());
+    let second = Session { version: first.version.next(), ..first.clone() };
+    let [first, second] = [first, second].map(|session| Arc::new(CachedSession::new(session)));
+    let token = cache.fingerprinter.fingerprint("a.b.c").expect("a fingerprint");
+    let is_handed_out = |version: &Arc<CachedSession>| {
+        cache.by_token.pin().insert(token, version.clone());
+        cache.cached("a.b.c", clock.now()).is_some()
+    };
+    cache.update(&entry, &first);
+    assert!(is_handed_out(&first));
+    cache.update(&entry, &second);
+    assert!(!is_handed_out(&first), "replaced");
+    assert!(is_handed_out(&second));
+    cache.retire(&SessionId::new("s1"), &entry);
+    assert!(!is_handed_out(&second), "dropped");
+}
+
+#[tokio::test]
+async fn token_in_use_is_found_without_the_index_until_its_session_changes_or_ends() {
+    let (cache, clock, _folder) = cache(10).await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    let is_found_without_index = || {
+        let token = cache.fingerprinter.fingerprint("token-1").expect("a fingerprint");
+        let indexed = cache.by_token.pin().remove(&token).cloned();
+        let found = cache.cached("token-1", clock.now()).is_some();
+        if let Some(indexed) = indexed {
+            cache.by_token.pin().insert(token, indexed);
+        }
+        found
+    };
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    assert!(!is_found_without_index(), "not used yet");
+    cache.cached("token-1", clock.now()).expect("cached");
+    assert!(is_found_without_index());
+    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
+    assert!(!is_found_without_index(), "changed");
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
+    assert!(is_found_without_index(), "the changed session");
+    cache.end(&session.id, EndCause::Logout).await.expect("end");
+    assert!(!is_found_without_index(), "ended");
+}
+
+#[tokio::test]
+async fn every_token_of_a_session_leads_to_its_newest_version() {
+    let (cache, clock, _folder) = cache(10).await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    for token in ["token-1", "token-2"] {
+        admit(&cache, token, &session.id, clock.now()).await.expect("live");
+    }
+    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
+    for token in ["token-1", "token-2"] {
+        assert_eq!(role_of(&cache.cached(token, clock.now()).expect("cached")), "user", "{token}");
+    }
+    cache.end(&session.id, EndCause::Logout).await.expect("end");
+    assert!(cache.by_token.is_empty());
 }
 
 /// A cache, keys of this algorithm, and a session that is in the store.

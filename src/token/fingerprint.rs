@@ -15,6 +15,14 @@ use crate::domain::secret::random_bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenFingerprint([u8; 16]);
 
+impl TokenFingerprint {
+    /// Half of it, not the half that its hash is. Every bit of it depends on the whole token.
+    pub fn bits(&self) -> u64 {
+        let [.., last] = self.0.as_chunks().0 else { return 0 };
+        u64::from_le_bytes(*last)
+    }
+}
+
 impl Hash for TokenFingerprint {
     /// Half of it suffices: every bit of it depends on the whole token.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
