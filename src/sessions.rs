@@ -1,6 +1,6 @@
 //! The session cache in front of the store, and every change to a session. It caches identities, never decisions.
 //!
-//! A cached token costs one lookup and no lock. With a shared store it is used only while the change feed is current.
+//! A cached token costs one lookup or two, and no lock. With a shared store it is used only while the change feed is current.
 //! Otherwise the store is asked; while it cannot answer, a known session goes on for `store.outage_grace`.
 //!
 //! Consistency depends on the order of writes. A read inserts a pending
@@ -53,8 +53,8 @@ type FoundEntry = (Arc<CacheEntry>, Arc<CachedSession>);
 enum CacheLookup {
     /// A session that is used as it is.
     Usable(FoundEntry),
-    /// A session that is used only if the store cannot answer.
-    Fallback(FoundEntry),
+    /// The entry of a session that is used only if the store cannot answer.
+    Fallback(Arc<CacheEntry>),
     Absent,
 }
 
@@ -120,6 +120,10 @@ impl SessionCache {
         // Once in a while, so that two tokens in one place do not replace each other with every request.
         if cached.touch(now) && !is_recent {
             self.recent.insert(&token, &cached);
+            // A change may have looked for it there just before.
+            if cached.is_outdated() {
+                self.recent.remove(&token, &cached);
+            }
         }
         Some(cached)
     }
@@ -181,7 +185,7 @@ impl SessionCache {
         self.store.find(id).await?.map(|_| ()).ok_or(Error::InvalidToken(TokenFault::Revoked))
     }
 
-    /// Indexes the entry by a token whose signature was verified.
+    /// Indexes the session of an entry by a token whose signature was verified.
     fn index_token(&self, token: &str, entry: &Arc<CacheEntry>) {
         let signed = token.rsplit_once('.').map_or(token, |(signed, _)| signed);
         let Some(token) = self.known_token(token, signed) else { return };
@@ -202,17 +206,20 @@ impl SessionCache {
     async fn find(&self, id: &SessionId, now: Timestamp) -> Result<Option<FoundEntry>, Error> {
         let known = match self.look_up(id, now) {
             CacheLookup::Usable(found) => return Ok(Some(found)),
-            CacheLookup::Fallback(known) => Some(known),
+            CacheLookup::Fallback(entry) => Some(entry),
             CacheLookup::Absent => None,
         };
         let entry = self.pending_entry(id, now);
         // On an error the entry stays as it is: another request may be reading into it.
-        let read = match (self.read(id).await, known) {
-            (Err(Error::Unavailable { part: Part::Store, .. }), Some(known)) => {
+        let read = match self.read(id).await {
+            Err(error @ Error::Unavailable { part: Part::Store, .. }) => {
+                // The session may have changed or ended while the store was asked.
+                let known = known.and_then(|entry| Some((entry.live_session(now, self.leeway)?, entry)));
+                let (cached, entry) = known.ok_or(error)?;
                 self.outage.note();
-                return Ok(Some(known));
+                return Ok(Some((entry, cached)));
             }
-            (read, _) => read?,
+            read => read?,
         };
         Ok(self.fill(id, entry, read, now))
     }
@@ -226,7 +233,7 @@ impl SessionCache {
         match (known, self.store.feed().trust()) {
             (Some(known), FeedTrust::Current) => CacheLookup::Usable(known),
             (Some(known), FeedTrust::Stale) if self.outage.is_recent() => CacheLookup::Usable(known),
-            (Some(known), FeedTrust::Stale) => CacheLookup::Fallback(known),
+            (Some((entry, _)), FeedTrust::Stale) => CacheLookup::Fallback(entry),
             (Some(_), FeedTrust::Lost) | (None, _) => CacheLookup::Absent,
         }
     }
@@ -301,14 +308,19 @@ impl SessionCache {
 
     /// Writes the last-seen times that changed since the previous call to the store.
     pub async fn note_seen(&self) -> Result<(), StoreError> {
-        let mut unsaved: Vec<(SessionId, Timestamp)> = Vec::new();
+        let (mut entries, mut unsaved): (Vec<Arc<CacheEntry>>, Vec<(SessionId, Timestamp)>) = Default::default();
         self.visit_entries(|id, entry| {
-            if let Some(seen) = entry.take_unsaved_last_seen() {
+            if let Some(seen) = entry.unsaved_last_seen() {
+                entries.push(entry.clone());
                 unsaved.push((id.clone(), seen));
             }
         })
         .await;
-        self.store.note_seen(&unsaved).await
+        self.store.note_seen(&unsaved).await?;
+        for (entry, (_, seen)) in entries.iter().zip(&unsaved) {
+            entry.set_saved_last_seen(*seen);
+        }
+        Ok(())
     }
 
     /// Applies a change of the change feed, made by this gateway or another.

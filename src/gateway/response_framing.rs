@@ -1,6 +1,6 @@
 //! What the head of an upstream's response says about its body and the connection, for every lane. A head whose body could have two
 //! lengths is an error, never repaired. Line ends without a CR and names such as `Content_Length`, which are refused in requests, are not:
-//! the gateway writes the client's head itself, so that no reader behind it sees them otherwise than it did itself.
+//! the gateway writes another head for the client, so that no reader behind it sees them otherwise than it did.
 
 use http::{StatusCode, Version};
 

@@ -18,7 +18,7 @@ impl SessionCache {
                     *slot = Some(cached);
                     continue;
                 }
-                CacheLookup::Fallback((_, cached)) => Some(cached),
+                CacheLookup::Fallback(entry) => Some(entry),
                 CacheLookup::Absent => None,
             };
             read_ids.push(id.clone());
@@ -33,11 +33,15 @@ impl SessionCache {
                     *slot = self.fill(id, entry, read, now).map(|(_, cached)| cached);
                 }
             }
-            Err(Error::Unavailable { part: Part::Store, .. }) if pending.iter().all(|(.., known)| known.is_some()) => {
-                self.outage.note();
+            Err(error @ Error::Unavailable { part: Part::Store, .. }) => {
                 for (slot, _, known) in pending {
-                    *slot = known;
+                    // It may have changed or ended while the store was asked.
+                    let Some(cached) = known.and_then(|entry| entry.live_session(now, self.leeway)) else {
+                        return Err(error);
+                    };
+                    *slot = Some(cached);
                 }
+                self.outage.note();
             }
             Err(error) => return Err(error),
         }

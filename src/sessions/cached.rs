@@ -145,7 +145,7 @@ impl CachedSession {
     }
 
     /// Takes over the token and the last use of the version that this one replaces. A use at this very moment may not be noted.
-    pub(super) fn replace(&self, replaced: &CachedSession) {
+    pub(super) fn take_over(&self, replaced: &CachedSession) {
         if let Some(token) = replaced.token() {
             self.set_token(*token);
         }

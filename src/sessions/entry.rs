@@ -60,7 +60,7 @@ impl CacheEntry {
             return;
         }
         if let Some(replaced) = &replaced {
-            newer.replace(replaced);
+            newer.take_over(replaced);
         }
         self.session.store(Some(newer.clone()));
         if let Some(replaced) = replaced {
@@ -74,14 +74,16 @@ impl CacheEntry {
         self.session.load().as_ref().map(|cached| cached.last_seen())
     }
 
-    /// The `last_seen` to be written to the store, if it is due; counts as written from then on.
-    pub(super) fn take_unsaved_last_seen(&self) -> Option<Timestamp> {
+    /// The `last_seen` to be written to the store, if it is due.
+    pub(super) fn unsaved_last_seen(&self) -> Option<Timestamp> {
         let seen = self.last_seen()?;
-        let due = seen.millis().abs_diff(self.saved_last_seen.load(Ordering::Relaxed)) >= MAX_LAST_SEEN_LAG;
-        due.then(|| {
-            self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
-            seen
-        })
+        let lag = seen.millis().abs_diff(self.saved_last_seen.load(Ordering::Relaxed));
+        (lag >= MAX_LAST_SEEN_LAG).then_some(seen)
+    }
+
+    /// Notes a `last_seen` that was written to the store.
+    pub(super) fn set_saved_last_seen(&self, seen: Timestamp) {
+        self.saved_last_seen.store(seen.millis(), Ordering::Relaxed);
     }
 
     /// Whether the session was used within the last minute.
@@ -125,7 +127,7 @@ impl CacheEntry {
         }
     }
 
-    /// Attaches a token that is not attached yet, unless the entry was retired. `index` leads it to the session.
+    /// Attaches a token that is not attached yet, unless the entry is pending or retired. `index` leads it to the session.
     pub(super) fn attach_token(&self, token: KnownToken, index: impl FnOnce(Arc<CachedSession>)) {
         let mut tokens = self.tokens();
         if let Some(session) = self.session.load_full()

@@ -1,8 +1,8 @@
 //! The tokens that were used last, in front of the index of all tokens.
 //!
 //! In an index of a million tokens a lookup waits for main memory twice before it has the session. Hardly ever are more than some
-//! thousands of tokens in use at once, and this table leads to their sessions at once. It is only a shortcut: what it does not have,
-//! or has in an outdated version, is looked up in the index.
+//! thousands of tokens in use at the same time, and this table leads from them straight to their sessions. It is only a shortcut: what
+//! it does not have, or has in an outdated version, is looked up in the index.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const MAX_PLACES: usize = 1 << 16;
 
 /// The sessions of recently used tokens.
 pub(super) struct RecentTokens {
-    /// As many as a power of two.
+    /// Their number is a power of two.
     places: Box<[Place]>,
 }
 
@@ -57,14 +57,16 @@ impl RecentTokens {
         }
     }
 
-    /// Removes a version of a session that was replaced or dropped. A request that found it just before may add it again: it is outdated
-    /// then, and stays only until another token takes its place.
+    /// Removes a version of a session that was replaced or dropped.
     pub(super) fn remove(&self, token: &TokenFingerprint, session: &Arc<CachedSession>) {
-        if let Some(place) = self.place(token)
-            && place.session.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, session))
-        {
-            place.session.store(None);
+        if let Some(place) = self.place(token) {
+            place.session.compare_and_swap(&Some(session.clone()), None);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.places.iter().filter(|place| place.session.load().is_some()).count()
     }
 
     fn place(&self, token: &TokenFingerprint) -> Option<&Place> {

@@ -227,6 +227,46 @@ async fn sessions_that_are_cached_are_used_while_the_store_cannot_answer_and_oth
     assert!(found[0].is_some());
 }
 
+/// Makes a change while a session is read, and then fails as a store that cannot answer does.
+struct ChangeAndFail(std::sync::Weak<SessionCache>, Change);
+
+#[async_trait::async_trait]
+impl Reconcile for ChangeAndFail {
+    async fn reconcile(&self, _: &[Session]) -> Result<Vec<SessionId>, Error> {
+        self.0.upgrade().expect("a cache").apply_change(&self.1);
+        Err(Error::Unavailable { part: Part::Store, cause: None })
+    }
+}
+
+#[tokio::test]
+async fn session_that_changes_or_ends_while_the_store_fails_is_not_used_as_it_was() {
+    for ends in [false, true] {
+        let (cache, _store, clock, _folder) = shared_cache().await;
+        let (cache, session) = (Arc::new(cache), session("s1", &clock));
+        cache.create(&session).await.expect("create");
+        admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+        let (id, user) = (session.id.clone(), RoleName::new("user"));
+        let change = if ends {
+            Change::SessionEnded { id: id.clone(), cause: EndCause::Logout }
+        } else {
+            let version = session.version.next();
+            Change::SessionChanged(Box::new(Session { current_role: user, version, ..session }))
+        };
+        cache.distrust_store(ChangeAndFail(Arc::downgrade(&cache), change));
+        clock.advance(Duration::from_secs(2));
+        let one = cache.session(&id, clock.now()).await;
+        // The first one ended the session, and the second one was not known at all.
+        let many = cache.sessions(std::slice::from_ref(&id), clock.now()).await;
+        if ends {
+            assert!(matches!(one, Err(Error::Unavailable { .. })));
+            assert!(matches!(many, Err(Error::Unavailable { .. })));
+        } else {
+            assert_eq!(role_of(&one.expect("within the grace").expect("live")), "user");
+            assert_eq!(role_of(many.expect("within the grace")[0].as_ref().expect("live")), "user");
+        }
+    }
+}
+
 #[tokio::test]
 async fn changed_record_enters_the_cache_only_if_it_was_compared() {
     let (cache, clock, _folder) = cache(100).await;
@@ -285,6 +325,7 @@ async fn a_session_that_is_read_while_it_is_revoked_stays_revoked() {
             async move {
                 for _ in 0..3 {
                     admit(&cache, &token, &id, clock.now()).await;
+                    cache.cached(&token, clock.now());
                 }
             }
         });
@@ -321,6 +362,7 @@ async fn no_role_switch_that_races_a_logout_revives_the_session() {
                     tokio::spawn(async move { cache.switch_role(&id, &RoleName::new(role)).await.map(|_| ()) })
                 };
                 let switches = [switch("user"), switch("agent")];
+                cache.cached(&token, clock.now());
                 cache.end(&session.id, EndCause::Logout).await.expect("end");
                 let active = || cache.cached(&token, clock.now()).is_some();
                 assert!(!active(), "{} right after its logout", session.id);
@@ -350,7 +392,9 @@ async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
             tokio::spawn(async move {
                 for round in 0..600 {
                     let session = &sessions[(round * 7 + reader) % sessions.len()];
-                    admit(&cache, &format!("token-{}", session.id), &session.id, clock.now()).await;
+                    let token = format!("token-{}", session.id);
+                    admit(&cache, &token, &session.id, clock.now()).await;
+                    cache.cached(&token, clock.now());
                 }
             })
         })
@@ -366,6 +410,7 @@ async fn logout_invalidates_the_token_even_when_the_cache_is_full() {
         assert!(cache.cached(format!("token-{}", session.id), clock.now()).is_none(), "{} afterwards", session.id);
     }
     assert!(cache.by_token.len() <= 2, "{} tokens", cache.by_token.len());
+    assert!(cache.recent.len() <= cache.by_token.len(), "{} recent tokens", cache.recent.len());
 }
 
 #[tokio::test]
@@ -399,6 +444,20 @@ async fn the_last_use_follows_a_clock_that_is_set_back() {
     clock.set_back(Duration::from_secs(3600));
     let after = last_seen().await;
     assert!(after <= clock.now() && after < before, "{after:?} after {before:?}");
+}
+
+#[tokio::test]
+async fn the_last_use_that_could_not_be_written_is_written_later() {
+    let (cache, store, clock, _folder) = shared_cache().await;
+    let session = session("s1", &clock);
+    cache.create(&session).await.expect("create");
+    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
+    cache.cached("token-1", clock.now()).expect("cached");
+    let is_due = || cache.by_id.pin().get(&session.id).expect("an entry").unsaved_last_seen().is_some();
+    assert!(is_due());
+    store.close().await;
+    assert!(cache.note_seen().await.is_err());
+    assert!(is_due());
 }
 
 #[tokio::test]
@@ -609,11 +668,35 @@ async fn token_in_use_is_found_without_the_index_until_its_session_changes_or_en
     assert!(is_found_without_index());
     cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
     assert!(!is_found_without_index(), "changed");
+    assert_eq!(cache.recent.len(), 0, "the version before is freed");
     clock.advance(Duration::from_secs(6));
     assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
     assert!(is_found_without_index(), "the changed session");
     cache.end(&session.id, EndCause::Logout).await.expect("end");
     assert!(!is_found_without_index(), "ended");
+    assert_eq!(cache.recent.len(), 0, "the session is freed");
+}
+
+#[tokio::test]
+async fn tokens_in_one_place_do_not_replace_each_other_with_every_request() {
+    let (cache, clock, _folder) = cache(2).await;
+    // Four places.
+    let place_of = |token: &str| cache.fingerprinter.fingerprint(token).expect("a fingerprint").bits() % 4;
+    let tokens = (1..).map(|number| format!("token-{number}"));
+    let [first, second] = [1, 2].map(|number| session(&format!("s{number}"), &clock));
+    let other = tokens.skip(1).find(|token| place_of(token) == place_of("token-1")).expect("a token");
+    for (session, token) in [(&first, "token-1"), (&second, &other)] {
+        cache.create(session).await.expect("create");
+        admit(&cache, token, &session.id, clock.now()).await.expect("live");
+    }
+    let has_place = |token: &str| cache.recent.get(&cache.fingerprinter.fingerprint(token).expect("one")).is_some();
+    for (passed, token, has_a_place) in
+        [(0, "token-1", true), (0, &other, true), (1, "token-1", false), (9, "token-1", true)]
+    {
+        clock.advance(Duration::from_secs(passed));
+        cache.cached(token, clock.now()).expect("cached");
+        assert_eq!(has_place(token), has_a_place, "{token} {passed} s later");
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::domain::secret::random_bytes;
 pub struct TokenFingerprint([u8; 16]);
 
 impl TokenFingerprint {
-    /// Half of it, not the half that its hash is. Every bit of it depends on the whole token.
+    /// The half of it that its hash does not use. Every bit of it depends on the whole token.
     pub fn bits(&self) -> u64 {
         let [.., last] = self.0.as_chunks().0 else { return 0 };
         u64::from_le_bytes(*last)
