@@ -1,16 +1,17 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::config::TokenAlgorithm;
 use crate::domain::clock::Clock;
-use crate::domain::identity::ASSERTION;
 use crate::domain::role::RoleName;
 use crate::domain::session::EndCause;
 use crate::store::SessionStore;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::feed_state::FeedState;
-use crate::token::assertion::FRESH;
-use crate::token::key_folder::KeyFolder;
+
+mod assertions;
+mod index;
+mod last_use;
+mod signatures;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 
@@ -45,13 +46,6 @@ async fn admit(cache: &SessionCache, token: &str, id: &SessionId, now: Timestamp
     let (entry, known) = cache.find(id, now).await.expect("find")?;
     cache.index_token(token, &entry);
     Some(known)
-}
-
-/// The token with another first letter in its signature, which makes the signature invalid.
-fn with_other_signature(token: &str) -> String {
-    let (signed, signature) = token.rsplit_once('.').expect("a JWT");
-    let first = if signature.starts_with('A') { 'B' } else { 'A' };
-    format!("{signed}.{first}{}", &signature[1..])
 }
 
 fn role_of(known: &CachedSession) -> &str {
@@ -429,122 +423,6 @@ async fn a_session_from_the_future_is_refused_until_its_time_comes() {
 }
 
 #[tokio::test]
-async fn the_last_use_follows_a_clock_that_is_set_back() {
-    let (cache, clock, _folder) = cache(100).await;
-    let old = Session { issued_at: clock.now().minus(Duration::from_secs(7200)), ..session("s1", &clock) };
-    cache.create(&old).await.expect("create");
-    let last_seen = async || {
-        admit(&cache, "token-1", &old.id, clock.now()).await.expect("live");
-        cache.cached("token-1", clock.now()).expect("cached");
-        cache.note_seen().await.expect("a write");
-        let sessions = cache.of_employee(&old.corp_id, &old.employee_id).await.expect("sessions");
-        sessions[0].1
-    };
-    let before = last_seen().await;
-    clock.set_back(Duration::from_secs(3600));
-    let after = last_seen().await;
-    assert!(after <= clock.now() && after < before, "{after:?} after {before:?}");
-}
-
-#[tokio::test]
-async fn the_last_use_that_could_not_be_written_is_written_later() {
-    let (cache, store, clock, _folder) = shared_cache().await;
-    let session = session("s1", &clock);
-    cache.create(&session).await.expect("create");
-    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
-    cache.cached("token-1", clock.now()).expect("cached");
-    let is_due = || cache.by_id.pin().get(&session.id).expect("an entry").unsaved_last_seen().is_some();
-    assert!(is_due());
-    store.close().await;
-    assert!(cache.note_seen().await.is_err());
-    assert!(is_due());
-}
-
-#[tokio::test]
-async fn the_last_use_outlives_a_change_of_the_session() {
-    let (cache, clock, _folder) = cache(100).await;
-    let session = Session { issued_at: clock.now().minus(Duration::from_secs(30)), ..session("s1", &clock) };
-    cache.create(&session).await.expect("create");
-    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
-    cache.cached("token-1", clock.now()).expect("cached");
-    let used = clock.now();
-    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
-    for saved in [false, true] {
-        let sessions = cache.of_employee(&session.corp_id, &session.employee_id).await.expect("sessions");
-        assert!(sessions[0].1.is_ahead_of(session.issued_at, Duration::from_secs(20)), "saved: {saved}");
-        assert!(sessions[0].1 <= used, "saved: {saved}");
-        cache.note_seen().await.expect("a write");
-        cache.forget_all();
-    }
-}
-
-#[test]
-fn an_assertion_is_reused_while_it_is_fresh_and_never_sent_from_the_future() {
-    let (fresh, start) = (FRESH, Timestamp::from_seconds(1_800_000_000));
-    let hour = Duration::from_secs(3600);
-    for (case, now, reused) in [
-        ("at once", start, true),
-        ("a moment before the end", start.plus(fresh - Duration::from_millis(1)), true),
-        ("at the end", start.plus(fresh), false),
-        ("an hour later", start.plus(hour), false),
-        ("the clock was set back by an hour", start.minus(hour), false),
-        ("the clock was set back by a second", start.minus(Duration::from_secs(1)), false),
-    ] {
-        let (cached, upstream) = (CachedSession::new(Session::sample()), Arc::from("helpdesk"));
-        let assertion = |now, text: &str| {
-            let signed =
-                cached.assertion(&upstream, None, now, AssertionUse::Shared, || text.to_owned()).expect("an assertion");
-            value_of(&signed)
-        };
-        assert_eq!(assertion(start, "first"), "first");
-        assert_eq!(assertion(now, "second"), if reused { "first" } else { "second" }, "{case}");
-    }
-}
-
-/// The assertion among the headers of an encoded identity.
-fn value_of(assertion: &CachedAssertion) -> String {
-    let found = assertion.lines().find(|(name, _)| *name == ASSERTION).expect("an assertion");
-    found.1.to_str().expect("text").to_owned()
-}
-
-#[test]
-fn an_assertion_for_one_request_is_not_kept_and_a_kept_one_is_used_instead() {
-    let (upstream, now) = (Arc::from("helpdesk"), Timestamp::from_seconds(1_800_000_000));
-    let cached = CachedSession::new(Session::sample());
-    let assertion = |usage, text: &str| {
-        let signed = cached.assertion(&upstream, None, now, usage, || text.to_owned()).expect("an assertion");
-        (value_of(&signed), Arc::downgrade(&signed))
-    };
-    let (value, single) = assertion(AssertionUse::Single, "first");
-    assert_eq!(value, "first");
-    assert!(single.upgrade().is_none(), "it is freed with its request");
-    assert_eq!(assertion(AssertionUse::Shared, "second").0, "second");
-    assert_eq!(assertion(AssertionUse::Single, "third").0, "second");
-}
-
-#[tokio::test]
-async fn sweep_frees_an_assertion_that_is_no_longer_fresh_and_keeps_the_others() {
-    let (cache, clock, _folder) = cache(100).await;
-    let (used, idle, now) = (session("s1", &clock), session("s2", &clock), clock.now());
-    let upstream = Arc::from("helpdesk");
-    let assertion_of = async |session: &Session, now, text: &str| {
-        let cached = admit(&cache, session.id.as_str(), &session.id, now).await.expect("live");
-        cached.assertion(&upstream, None, now, AssertionUse::Shared, || text.to_owned()).expect("an assertion")
-    };
-    for session in [&used, &idle] {
-        cache.create(session).await.expect("create");
-    }
-    let later = now.plus(FRESH);
-    let freed = Arc::downgrade(&assertion_of(&idle, now, "first").await);
-    let kept = assertion_of(&used, later, "first").await;
-    cache.sweep(later).await;
-    assert!(freed.upgrade().is_none(), "the assertion of a session that is not in use");
-    assert!(Arc::ptr_eq(&kept, &assertion_of(&used, later, "second").await));
-    let second = assertion_of(&idle, later, "second").await;
-    assert_eq!(value_of(&second), "second");
-}
-
-#[tokio::test]
 async fn cached_session_holds_no_address_and_no_user_agent_and_the_list_shows_both() {
     let (cache, clock, _folder) = cache(100).await;
     let (address, user_agent) = ("10.1.2.3".into(), "Firefox".into());
@@ -587,206 +465,4 @@ async fn full_cache_evicts_a_session_in_use_if_all_are() {
         assert!(cache.cached(session.id.as_str(), now).is_some());
         assert!(cache.by_id.len() <= 20, "{} entries", cache.by_id.len());
     }
-}
-
-#[tokio::test]
-async fn retired_entry_does_not_take_its_token_from_a_newer_one() {
-    let (cache, clock, _folder) = cache(10).await;
-    let entry_of = |id: &str| {
-        let entry: Arc<CacheEntry> = Arc::default();
-        cache.update(&entry, &Arc::new(CachedSession::new(session(id, &clock))));
-        entry
-    };
-    let leads_to = || cache.cached("a.b.c", clock.now()).map(|cached| cached.session.id.clone());
-    let (old, new) = (entry_of("old"), entry_of("new"));
-    cache.index_token("a.b.c", &old);
-    assert_eq!(leads_to(), Some(SessionId::new("old")));
-    cache.index_token("a.b.c", &new);
-    cache.retire(&SessionId::new("old"), &old);
-    assert_eq!(leads_to(), Some(SessionId::new("new")));
-    cache.retire(&SessionId::new("new"), &new);
-    assert_eq!(leads_to(), None);
-    assert!(cache.by_token.is_empty());
-}
-
-#[tokio::test]
-async fn pending_and_retired_entries_take_no_token() {
-    let (cache, clock, _folder) = cache(10).await;
-    let entry: Arc<CacheEntry> = Arc::default();
-    let record = Arc::new(CachedSession::new(session("s1", &clock)));
-    cache.index_token("a.b.c", &entry);
-    assert!(cache.by_token.is_empty(), "pending");
-    cache.update(&entry, &record);
-    cache.retire(&SessionId::new("s1"), &entry);
-    for changed in [false, true] {
-        if changed {
-            cache.update(&entry, &record);
-        }
-        cache.index_token("a.b.c", &entry);
-        assert!(cache.by_token.is_empty(), "retired, changed afterwards: {changed}");
-    }
-}
-
-/// A lookup that began before a change may still reach the version that was replaced.
-#[tokio::test]
-async fn version_that_was_replaced_or_dropped_is_not_handed_out() {
-    let (cache, clock, _folder) = cache(10).await;
-    let (first, entry) = (session("s1", &clock), Arc::default());
-    let second = Session { version: first.version.next(), ..first.clone() };
-    let [first, second] = [first, second].map(|session| Arc::new(CachedSession::new(session)));
-    let token = cache.fingerprinter.fingerprint("a.b.c").expect("a fingerprint");
-    let is_handed_out = |version: &Arc<CachedSession>| {
-        cache.by_token.pin().insert(token, version.clone());
-        cache.cached("a.b.c", clock.now()).is_some()
-    };
-    cache.update(&entry, &first);
-    assert!(is_handed_out(&first));
-    cache.update(&entry, &second);
-    assert!(!is_handed_out(&first), "replaced");
-    assert!(is_handed_out(&second));
-    cache.retire(&SessionId::new("s1"), &entry);
-    assert!(!is_handed_out(&second), "dropped");
-}
-
-#[tokio::test]
-async fn token_in_use_is_found_without_the_index_until_its_session_changes_or_ends() {
-    let (cache, clock, _folder) = cache(10).await;
-    let session = session("s1", &clock);
-    cache.create(&session).await.expect("create");
-    let is_found_without_index = || {
-        let token = cache.fingerprinter.fingerprint("token-1").expect("a fingerprint");
-        let indexed = cache.by_token.pin().remove(&token).cloned();
-        let found = cache.cached("token-1", clock.now()).is_some();
-        if let Some(indexed) = indexed {
-            cache.by_token.pin().insert(token, indexed);
-        }
-        found
-    };
-    admit(&cache, "token-1", &session.id, clock.now()).await.expect("live");
-    assert!(!is_found_without_index(), "not used yet");
-    cache.cached("token-1", clock.now()).expect("cached");
-    assert!(is_found_without_index());
-    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
-    assert!(!is_found_without_index(), "changed");
-    assert_eq!(cache.recent.len(), 0, "the version before is freed");
-    clock.advance(Duration::from_secs(6));
-    assert_eq!(role_of(&cache.cached("token-1", clock.now()).expect("cached")), "user");
-    assert!(is_found_without_index(), "the changed session");
-    cache.end(&session.id, EndCause::Logout).await.expect("end");
-    assert!(!is_found_without_index(), "ended");
-    assert_eq!(cache.recent.len(), 0, "the session is freed");
-}
-
-#[tokio::test]
-async fn tokens_in_one_place_do_not_replace_each_other_with_every_request() {
-    let (cache, clock, _folder) = cache(2).await;
-    // Four places.
-    let place_of = |token: &str| cache.fingerprinter.fingerprint(token).expect("a fingerprint").bits() % 4;
-    let tokens = (1..).map(|number| format!("token-{number}"));
-    let [first, second] = [1, 2].map(|number| session(&format!("s{number}"), &clock));
-    let other = tokens.skip(1).find(|token| place_of(token) == place_of("token-1")).expect("a token");
-    for (session, token) in [(&first, "token-1"), (&second, &other)] {
-        cache.create(session).await.expect("create");
-        admit(&cache, token, &session.id, clock.now()).await.expect("live");
-    }
-    let has_place = |token: &str| cache.recent.get(&cache.fingerprinter.fingerprint(token).expect("one")).is_some();
-    for (passed, token, has_a_place) in
-        [(0, "token-1", true), (0, &other, true), (1, "token-1", false), (9, "token-1", true)]
-    {
-        clock.advance(Duration::from_secs(passed));
-        cache.cached(token, clock.now()).expect("cached");
-        assert_eq!(has_place(token), has_a_place, "{token} {passed} s later");
-    }
-}
-
-#[tokio::test]
-async fn every_token_of_a_session_leads_to_its_newest_version() {
-    let (cache, clock, _folder) = cache(10).await;
-    let session = session("s1", &clock);
-    cache.create(&session).await.expect("create");
-    for token in ["token-1", "token-2"] {
-        admit(&cache, token, &session.id, clock.now()).await.expect("live");
-    }
-    cache.switch_role(&session.id, &RoleName::new("user")).await.expect("switch");
-    for token in ["token-1", "token-2"] {
-        assert_eq!(role_of(&cache.cached(token, clock.now()).expect("cached")), "user", "{token}");
-    }
-    cache.end(&session.id, EndCause::Logout).await.expect("end");
-    assert!(cache.by_token.is_empty());
-}
-
-/// A cache, keys of this algorithm, and a session that is in the store.
-async fn cache_and_keys(algorithm: TokenAlgorithm) -> (Arc<SessionCache>, Tokens, Session, Clock, tempfile::TempDir) {
-    let (cache, clock, folder) = cache(100).await;
-    let keys = KeyFolder::new(folder.path().join("keys")).open_ring(algorithm, Duration::from_secs(60), clock.now());
-    let tokens = Tokens::new(keys.expect("keys"), "https://desk.example".to_owned(), LEEWAY);
-    let session = session("s1", &clock);
-    cache.create(&session).await.expect("create");
-    (cache, tokens, session, clock, folder)
-}
-
-#[tokio::test]
-async fn a_cached_token_with_another_signature_is_refused_unchecked() {
-    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::EdDSA).await;
-    let (token, now) = (tokens.mint(&session, clock.now()), clock.now());
-    let forged = with_other_signature(&token);
-    let is_known = |token: &str| {
-        let (signed, _) = token.rsplit_once('.').expect("a JWT");
-        cache.differs_in_signature(&session.id, signed, token)
-    };
-    assert!(!is_known(&forged), "nothing is cached yet");
-    cache.of_token(&tokens, &token, now).await.expect("valid");
-    assert!(is_known(&forged));
-    assert!(!is_known(&token));
-    for _ in 0..2 {
-        let refused = cache.verify(&tokens, &forged, now);
-        assert_eq!(refused.err(), Some(TokenFault::Signature));
-    }
-    assert!(cache.verify(&tokens, &token, now).is_ok());
-    cache.end(&session.id, EndCause::Logout).await.expect("end");
-    assert!(!is_known(&forged), "the session has ended");
-}
-
-#[tokio::test]
-async fn a_session_that_was_changed_has_a_second_token() {
-    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::EdDSA).await;
-    let changed = Session { name: "Alice Wang".to_owned(), ..session.clone() };
-    for session in [&session, &changed] {
-        let token = tokens.mint(session, clock.now());
-        cache.of_token(&tokens, &token, clock.now()).await.expect("valid");
-        assert!(cache.cached(&token, clock.now()).is_some());
-        let forged = with_other_signature(&token);
-        assert_eq!(cache.verify(&tokens, &forged, clock.now()).err(), Some(TokenFault::Signature));
-    }
-}
-
-#[tokio::test]
-async fn every_signature_of_an_es256_key_is_checked() {
-    let (cache, tokens, session, clock, _folder) = cache_and_keys(TokenAlgorithm::ES256).await;
-    let issue = || tokens.mint(&session, clock.now());
-    let (first, second) = (issue(), issue());
-    assert_ne!(first, second, "ECDSA signs at random");
-    for token in [&first, &second] {
-        cache.of_token(&tokens, token, clock.now()).await.expect("valid");
-    }
-    let forged = with_other_signature(&first);
-    assert_eq!(cache.verify(&tokens, &forged, clock.now()).err(), Some(TokenFault::Signature));
-}
-
-#[tokio::test]
-async fn a_known_token_is_verified_again_while_the_feed_is_stale() {
-    let (cache, store, clock, folder) = shared_cache().await;
-    let keys = KeyFolder::new(folder.path().join("keys"));
-    let keys = keys.open_ring(TokenAlgorithm::EdDSA, Duration::from_secs(60), clock.now()).expect("keys");
-    let tokens = Tokens::new(keys, "https://desk.example".to_owned(), LEEWAY);
-    let session = session("s1", &clock);
-    cache.create(&session).await.expect("create");
-    let token = tokens.mint(&session, clock.now());
-    cache.of_token(&tokens, &token, clock.now()).await.expect("valid");
-    clock.advance(Duration::from_secs(2));
-    assert_eq!(store.feed().trust(), FeedTrust::Stale);
-    assert!(cache.cached(&token, clock.now()).is_none());
-    cache.of_token(&tokens, &token, clock.now()).await.expect("still valid");
-    let forged = cache.of_token(&tokens, &with_other_signature(&token), clock.now()).await;
-    assert!(matches!(forged, Err(Error::InvalidToken(TokenFault::Signature))));
 }
