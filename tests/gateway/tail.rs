@@ -114,11 +114,11 @@ async fn tail_shows_the_requests_of_one_employee_or_rule() {
     let mut of_endpoint = Tail::start(&desk, &["--rule", "/api/auth/me", "--json"]).await;
     xiaoming.get("/api/desk/1").await.expect_status(200);
     xiaoming.get("/api/agent-desk/2").await.expect_code(1003);
-    alice.get("/api/auth/me").await.expect_code(0);
-    alice.get("/api/agent-desk/3").await.expect_status(200);
-    assert_eq!(of_alice.json().await["path"], "/api/auth/me");
-    assert_eq!(of_alice.json().await["path"], "/api/agent-desk/3");
     assert_eq!(of_rule.json().await["path"], "/api/agent-desk/2");
+    alice.get("/api/auth/me").await.expect_code(0);
+    assert_eq!(of_alice.json().await["path"], "/api/auth/me");
+    alice.get("/api/agent-desk/3").await.expect_status(200);
+    assert_eq!(of_alice.json().await["path"], "/api/agent-desk/3");
     assert_eq!(of_rule.json().await["path"], "/api/agent-desk/3");
     assert_eq!(of_endpoint.json().await["employee_id"], "a2001");
 }
